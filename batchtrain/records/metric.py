@@ -14,6 +14,8 @@ MAIN = (
     "latency_us",
 )  # fmt: skip
 """The usual metrics, in the order in which every view shows them; the others follow."""
+LEARNING_RATES = frozenset({"lr", "learning_rate"})
+"""Settings that programs print among their metrics. They rank no tasks."""
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,8 +18,9 @@ from batchtrain.config import document
 from batchtrain.config.schema import FIELDS
 from batchtrain.errors import UsageError, shortened
 from batchtrain.markup import in_words
+from batchtrain.metrics.programs.base import plain
 from batchtrain.records import Attempt, Metric
-from batchtrain.records.metric import MAIN
+from batchtrain.records.metric import LEARNING_RATES, MAIN
 from batchtrain.runs import source_copy
 from batchtrain.runs.directory import Labels, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
@@ -67,6 +68,8 @@ class Best(NamedTuple):
     value: float
     task: str
     """The first of the tasks that have it."""
+    sharing: int
+    """How many tasks have it."""
 
 
 SECTIONS = {
@@ -162,20 +165,30 @@ def not_finite(record: RunRecord, task: str) -> dict[str, str]:
 
 def best_of_tasks(record: RunRecord, swept: Collection[str] = (), least: int = MANY) -> Best | None:
     """The best last value of the most common metric of at least so many tasks, as `jobs sweep` ranks them; None
-    without. swept: the tasks with parameters; only they count, and two are enough."""
+    without, or if no value of that metric is finite. A parameter of the tasks that they print is no metric of theirs.
+    swept: the tasks with parameters; only they count, and two are enough."""
     if record.is_by_task is False:
         return None
-    values: dict[str, dict[str, float]] = {}
+    parameters = {_setting(name) for name in record.parameters}
+    values: dict[str, dict[str, float | None]] = {}
     for name, metric in sorted(record.summary.items()):
         task, _, metric_name = name.partition("/")
-        if task and metric_name and metric.last is not None and (not swept or task in swept):
+        is_setting = _setting(metric_name) in LEARNING_RATES | parameters
+        if task and metric_name and not is_setting and (not swept or task in swept):
             values.setdefault(metric_name, {})[task] = metric.last
     many = [name for name, of_tasks in values.items() if len(of_tasks) >= (2 if swept else least)]
-    if not many:
+    name = min(many, key=_rank, default="")
+    finite = {task: value for task, value in values.get(name, {}).items() if value is not None}
+    if not finite:
         return None
-    name = min(many, key=_rank)
-    best = (min if lower_is_better(name) else max)(values[name], key=values[name].__getitem__)
-    return Best(len(values[name]), name, values[name][best], best)
+    best = (min if lower_is_better(name) else max)(finite.values())
+    tasks = [task for task, value in finite.items() if value == best]
+    return Best(len(values[name]), name, best, tasks[0], len(tasks))
+
+
+def _setting(name: str) -> str:
+    """The name of a parameter as a program prints it: `weight-decay` is `weight_decay`."""
+    return plain(name).replace("-", "_")
 
 
 def sweep_command(run: RunDirectory, record: RunRecord) -> str:

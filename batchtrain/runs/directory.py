@@ -139,6 +139,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     summary: dict[str, Metric] = {}
     is_by_task: bool | None = None
     """Whether the names of `summary` begin with a task, as `TASK/METRIC`; None in a run of an earlier version."""
+    parameters: tuple[str, ...] = ()
+    """The names of the parameters of its tasks; empty while it runs."""
     failure: RunFailure | None = None
     warnings: tuple[str, ...] = ()
     """What may have made it slow: what the check of the nodes before a launch warned about."""

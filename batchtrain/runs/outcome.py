@@ -57,7 +57,8 @@ def facts(
     if best:
         point = "".join(f", {name}={value}" for name, value in parameters.get(best.task, {}).items())
         text = f"best {best.value:.4g} of {counted(best.tasks, 'task')}: {best.task}"
-        yield Fact(best.metric, text + printable(shortened(point)))
+        sharing = f"; {counted(best.sharing, 'task')} share it" if best.sharing > 1 else ""
+        yield Fact(best.metric, text + printable(shortened(point)) + sharing)
     else:
         yield from metrics(record)
     if cost := compare.cost(record):

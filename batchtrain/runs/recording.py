@@ -481,6 +481,8 @@ class Recording:
 
     def _finish(self, run_lease: lease.Lease) -> None:
         try:
+            names = {name for task in self.run.each_task() for name in task.parameters or ()}
+            self._record = replace(self._record, parameters=tuple(sorted(names)))
             self.run.write(self._record)
             self.run.replace(self.run.report, report.html(self.run).encode())
         finally:

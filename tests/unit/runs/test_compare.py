@@ -40,7 +40,7 @@ def test_a_row_names_at_most_three_results(tmp_path: Path) -> None:
     assert row.results == "a 3, b 2, c 1"
 
 
-@pytest.mark.parametrize(("tasks", "best"), [(3, None), (4, (4, "accuracy", 3.0, "t3"))])
+@pytest.mark.parametrize(("tasks", "best"), [(3, None), (4, (4, "accuracy", 3.0, "t3", 1))])
 def test_the_best_value_stands_for_four_tasks_or_more(tmp_path: Path, tasks: int, best: Any) -> None:
     summary = {f"t{number}/accuracy": Metric(number, 9) for number in range(tasks)}
     summary |= {"loss": Metric(0, 0), "/x": Metric(0, 0), "t0/": Metric(0, 0)}

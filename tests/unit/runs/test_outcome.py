@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from batchtrain.records import Metric, Task
@@ -51,7 +52,22 @@ def test_the_model_of_a_sweep_is_that_of_its_best_task(
     facts = {fact.name: fact.text for fact in outcome.facts(record, every, files, Path("/r"))}
     assert facts["model"] == model
     best = losses.index(min(losses))
-    assert facts["loss"] == f"best {min(losses)} of {len(losses)} tasks: train-{best:05}, lr={best}"
+    shared = "; 2 tasks share it" if losses.count(min(losses)) == 2 else ""
+    assert facts["loss"] == f"best {min(losses)} of {len(losses)} tasks: train-{best:05}, lr={best}{shared}"
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "weight_decay"])
+def test_a_parameter_that_the_tasks_print_does_not_rank_them(name: str) -> None:
+    record, tasks = swept(0.5, 0.1)
+    diverged = {"train-00001/loss": Metric(None, 0.1, since="epoch 4")}
+    printed = {f"train-{number:05}/{name}": Metric(number, number) for number in range(2)}
+    record = msgspec.structs.replace(record, summary=record.summary | diverged | printed, parameters=("weight-decay",))
+    facts = {fact.name: fact.text for fact in outcome.facts(record, tasks, models("train-00000", "train-00001"))}
+    assert facts["loss"] == "best 0.5 of 2 tasks: train-00000, lr=0"
+    assert facts["model"] == "outputs/train-00000/model.pt (of train-00000, the best loss)"
+    without_loss = {key: metric for key, metric in record.summary.items() if not key.endswith("loss")}
+    for summary in (without_loss, printed | {key: Metric(None, 0.1) for key in record.summary if key.endswith("loss")}):
+        assert compare.best_of_tasks(msgspec.structs.replace(record, summary=summary), least=2) is None
 
 
 def test_no_model_is_named_if_no_metric_says_which_task_is_the_best() -> None:

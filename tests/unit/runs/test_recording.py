@@ -466,8 +466,9 @@ def test_a_result_that_cannot_be_fetched_again_is_still_recorded_with_the_reason
 
 def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(service: BatchServer) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
-    recorded = fetched(service, ran("t0"), ran("t1"), job=job_of({"task_factory": {"repeat": 2}}))
+    recorded = completed(service, ran("t0"), ran("t1"), job=job_of({"task_factory": {"repeat": 2}}))
     assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
+    assert recorded.run.record().parameters == ("lr",)
 
 
 def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(service: BatchServer) -> None:
