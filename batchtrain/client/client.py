@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from batchtrain.client.limits import Limits
+from batchtrain.client.limits import limits_of
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
+from batchtrain.config.override import setting_texts
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
+from batchtrain.config.times import seconds
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.user_settings import is_for_emulator, is_storage_real
 from batchtrain.errors import PlanError
@@ -55,10 +55,7 @@ def load(
     """
     from batchtrain.config.load import load as load_files  # with the schema and every rule, and only here
 
-    texts = {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()  # as `--set` has it
-        for name, value in (settings or {}).items()
-    }
+    texts = setting_texts(settings)
     local, real_storage = is_for_emulator(local), is_storage_real(None)
     return load_files(
         directory, settings=texts, ignore=ignore, files=files, local=local, real_storage=real_storage
@@ -120,12 +117,12 @@ class Client(Operations):
         recipe: Recipe,
         *,
         tell: Tell = SHOW,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         reuse: bool = False,
         check: bool = True,
         runs_dir: str | Path | None = None,
         max_price: float | None = None,
-        max_duration: float | None = None,
+        max_duration: float | str | None = None,
         fresh: bool = False,
         resume: str | Run | None = None,
     ) -> Result:
@@ -138,18 +135,19 @@ class Client(Operations):
         stays, and the last event names it with the commands that delete it. reuse: use the existing pool, or create
         it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run directory is made; by
         default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes may cost, in the
-        currency of the catalogue, and the most seconds; the results are fetched then. Tasks with `checkpoint` continue
-        the last run of the same project. fresh: they start anew. resume: they continue this run, which may be of
-        another project.
+        currency of the catalogue, and the longest time: seconds, or a text such as 2h. The results are fetched then.
+        Tasks with `checkpoint` continue the last run of the same project. fresh: they start anew. resume: they continue
+        this run, which may be of another project.
         """
         from batchtrain.client.run import run  # a run needs more than all other calls together
 
+        origin, limits = Origin(root_of(runs_dir, os.environ)), limits_of(max_price, max_duration)
+        wait_seconds = seconds("timeout", timeout)
         recipe = self.recipe_here(recipe, tell)
-        origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
         outcome = run(
-            self, recipe, tell=tell or SHOW, timeout=timeout, intent=of_run(keep=False, reuse=reuse), origin=origin,
-            limits=limits, beginning=Beginning(fresh, earlier),
+            self, recipe, tell=tell or SHOW, timeout=wait_seconds, intent=of_run(keep=False, reuse=reuse),
+            origin=origin, limits=limits, beginning=Beginning(fresh, earlier),
         )  # fmt: skip
         if check and outcome.failure:
             raise outcome.failure from outcome.problem
@@ -165,7 +163,7 @@ class Client(Operations):
         tell: Tell = SHOW,
         runs_dir: str | Path | None = None,
         max_price: float | None = None,
-        max_duration: float | None = None,
+        max_duration: float | str | None = None,
         controller: bool = False,
     ) -> tuple[Detached, ...]:
         """Adds each job with a pool of its own, and returns. The service ends the job, deletes the pool, and uploads
@@ -174,8 +172,8 @@ class Client(Operations):
         UsageError and PlanError before anything is created."""
         from batchtrain.client.detach import detach  # see above
 
+        origin, limits = Origin(root_of(runs_dir, os.environ)), limits_of(max_price, max_duration)
         recipe = self.recipe_here(recipe, tell)
-        origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
         return detach(self, recipe, tell=tell or SHOW, origin=origin, limits=limits, has_controller=controller)
 
     @displayed("interrupted; only the following ends, the run continues")
@@ -184,7 +182,7 @@ class Client(Operations):
         run: NamedRun = LATEST,
         *,
         tell: Tell = SHOW,
-        timeout: float = JOB_SECONDS,
+        timeout: float | str = JOB_SECONDS,
         check: bool = True,
         runs_dir: str | Path | None = None,
         link: str | None = None,
@@ -196,8 +194,9 @@ class Client(Operations):
         machine or else of the account. link: the storage account of the run; by default the one of the credentials.
         Raises UsageError for several runs, and for anything else.
         """
+        wait_seconds = seconds("timeout", timeout) or 0.0
         runs, name, job_id = self._run_of(run, runs_dir, link)
-        recording = runs.attach(name, job_id, tell=tell or SHOW, timeout=timeout)
+        recording = runs.attach(name, job_id, tell=tell or SHOW, timeout=wait_seconds)
         if check and recording.failure is not None:
             raise recording.failure
         return Run(recording.run)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from batchtrain.catalog.prices import Hour, Price, money
+from batchtrain.config.times import seconds
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
 from batchtrain.plan.cost import hour_of, unpriced
@@ -26,6 +27,14 @@ class Limits(NamedTuple):
 
 
 UNLIMITED = Limits()
+
+
+def limits_of(max_price: float | None, max_duration: float | str | None) -> Limits:
+    """The limits of a call of the Python API. Raises UsageError for what is no price or no time."""
+    is_price = isinstance(max_price, (int, float)) and 0 <= max_price < math.inf
+    if max_price is not None and not is_price:
+        raise UsageError(f"`max_price` is {max_price!r}; give a number, 0 or more")
+    return Limits(max_price, seconds("max_duration", max_duration))
 
 
 def hour_for(limits: Limits, recipe: Recipe, region: str | None) -> Hour | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from batchtrain.config import catalog_file, saving, schema, user_settings, yaml_text
 from batchtrain.config.load import examine
+from batchtrain.config.times import seconds
 from batchtrain.config.types import (
     Job,
     MultiInstance,
@@ -96,7 +97,7 @@ def command(
     instance_count: int | None = None,
     instance_type: str | None = None,
     shm_size: str | None = None,
-    timeout: int | None = None,
+    timeout: float | str | None = None,
     display_name: str | None = None,
     description: str | None = None,
     experiment_name: str | None = None,
@@ -119,7 +120,7 @@ def command(
     compute: a VM size (STANDARD_ND96ISR_H100_V5), the id of a pool, or a Pool. The pool is created when the job runs.
     environment_variables: variables of every process.
     name: the id of the job, by default from `display_name`, otherwise `command`.
-    shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds.
+    shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds, or a text such as 2h.
     ignore: names of checks to silence. local: for the emulator (or BATCHTRAIN_LOCAL=1), with a `source` of any size.
 
     The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
@@ -127,6 +128,7 @@ def command(
     that `compute` names; `description`, `experiment_name` and `tags` are stored with the job.
     Raises TypeError for an unknown keyword and ConfigError, with every problem, for what could not run.
     """
+    longest = seconds("timeout", timeout)
     variables = environment if isinstance(environment, Mapping) else {}
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
     folder = str(_one_of("source", source, "code", code) or "") or None
@@ -152,7 +154,7 @@ def command(
         display_name=display_name,
         auto_complete=True,
         metadata={**{key: value for key, value in notes.items() if value}, **(tags or {})},
-        max_wall_time=span_of(timeout) if timeout is not None else None,
+        max_wall_time=span_of(longest) if longest is not None else None,
         tasks=(task,),
     )
     recipe = Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,))

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from batchtrain.config import schema
+from batchtrain.errors import UsageError
 
 Path = tuple[str | int, ...]
+
+
+def setting_texts(settings: Mapping[str, object] | None) -> dict[str, str]:
+    """The values that a call of the Python API overrides, as `--set` has them. Raises UsageError for other types."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise UsageError(f'`settings` is {settings!r}; give values by path, such as {{"nodes": 3}}')
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in (settings or {}).items()
+    }
 
 
 def joined(head: str, words: Sequence[str | int], data: Any) -> Path:

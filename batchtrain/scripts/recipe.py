@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from batchtrain.config import catalog_file, load, source_packages, user_settings
 from batchtrain.config.described import IMAGE, VM_SIZE, Sweep, factory_of, new_gang, new_pool, suggesting, valid
 from batchtrain.config.ids import project_id
-from batchtrain.config.override import FIRST_TASK
+from batchtrain.config.override import FIRST_TASK, setting_texts
 from batchtrain.config.source_packages import Package, SourcePackages
 from batchtrain.config.types import (
     AdditionalNodePrep,
@@ -104,7 +104,7 @@ def script(
     name: str | None = None,
     checkpoints: str | None = None,
     sweep: Sweep | None = None,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
     ignore: Iterable[str] = (),
     local: bool | None = None,
 ) -> Recipe:
@@ -130,8 +130,8 @@ def script(
     tasks = _tasks_of(sweep) if sweep is not None else {}
     words = swept(tuple(map(str, arguments)), tasks)
     wish = Wish(nodes, each, size or "", spot, framework or "", words, name or "", checkpoints or "", bool(tasks))
-    settings = {**(settings or {}), **dict(tasks.values())}
-    prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
+    values = {**setting_texts(settings), **dict(tasks.values())}
+    prepared = prepare(Path(path), wish, settings=values, ignore=ignore, local=local)
 
     def on_target(recipe: Recipe, home: str, say: Callable[[str], None] | None) -> Recipe:
         if not home:
@@ -140,7 +140,7 @@ def script(
             return replace(recipe, for_target=None)
         if replace(recipe, for_target=None) != prepared.recipe:
             return recipe  # the caller has changed it
-        emulated = prepare(Path(path), wish, settings=settings, ignore=ignore, local=True)
+        emulated = prepare(Path(path), wish, settings=values, ignore=ignore, local=True)
         if say is not None:
             local_environment.make(emulated.recipe, emulated.image, say, data_dir=Path(home))
         return emulated.recipe

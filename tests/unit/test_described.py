@@ -15,6 +15,7 @@ import pytest
 
 import batchtrain as bt
 from batchtrain.config.described import VM_SIZE
+from batchtrain.config.override import setting_texts
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.travel import BLOB_STORE
 from batchtrain.config.types import Recipe, Task, TaskFactory
@@ -245,3 +246,14 @@ def test_importing_the_package_imports_no_description() -> None:
     asked = "import sys, batchtrain; print([name for name in sys.modules if name.startswith('batchtrain.')])"
     done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "['batchtrain.version']"
+
+
+def test_settings_and_times_are_read_as_on_the_command_line() -> None:
+    assert (
+        bt.command("true", timeout="1h").jobs[0].max_wall_time == bt.command("true", timeout=3600).jobs[0].max_wall_time
+    )
+    with pytest.raises(UsageError, match="`timeout` is 'soon'"):
+        bt.command("true", timeout="soon")
+    assert setting_texts({"nodes": 3, "size": "x"}) == {"nodes": "3", "size": "x"}
+    with pytest.raises(UsageError, match="`settings` is 'nodes=3'"):
+        setting_texts("nodes=3")  # type: ignore[arg-type]  # the mistake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Hour, Price, Prices
-from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_for, limits_of
 from batchtrain.config.times import duration
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.records import Node
@@ -204,3 +205,10 @@ def test_the_nodes_of_several_pools_are_counted_each() -> None:
 )  # fmt: skip
 def test_a_duration_is_written_with_units(text: str, seconds: float | None) -> None:
     assert duration(text) == seconds
+
+
+def test_the_limits_of_a_call_are_times_and_numbers() -> None:
+    assert limits_of(3, "1h30m") == Limits(3, 5400.0)
+    for price, time in ((None, -1), (None, "soon"), (None, math.nan), (-1, None), ("5", None)):
+        with pytest.raises(UsageError, match="`max_"):
+            limits_of(price, time)  # type: ignore[arg-type]  # the mistakes
