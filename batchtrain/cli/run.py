@@ -24,8 +24,9 @@ from batchtrain.client.client import Client
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import Outcome, run
 from batchtrain.client.session import Session
+from batchtrain.config import factories
 from batchtrain.config.load import Loaded, recipe_of_script
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Job, Recipe
 from batchtrain.emulator import server
 from batchtrain.emulator.local_service import alone, emulator_faults
 from batchtrain.errors import NoAccount, ServiceError, TaskFailed, UsageError, counted
@@ -215,9 +216,16 @@ def _say_what_is_made(recipe: Recipe) -> None:
         spot = f" ({pool.vm_count.low_priority} spot)" if pool.vm_count.low_priority else ""
         say(f"pool {pool.id}: {counted(pool.vm_count.total, 'node')} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
-        ids = [task.id for task in job.tasks]
-        label = f"task {ids[0]}" if ids and ids[0] and not job.tasks[0].task_factory else "tasks with generated ids"
-        say(f"job {job.id}: {label if len(ids) == 1 else f'{len(ids)} tasks'}")
+        say(f"job {job.id}: {_tasks_of(job)}")
+
+
+def _tasks_of(job: Job) -> str:
+    """The id of the only task, or the number of tasks; files or a function may decide the number later."""
+    sizes = [factories.size_of(task) for task in job.tasks]
+    if sizes == [1] and job.tasks[0].id and not job.tasks[0].task_factory and job.merge_task is None:
+        return f"task {job.tasks[0].id}"
+    number = sum(size or 0 for size in sizes) + (job.merge_task is not None)
+    return "tasks with generated ids" if None in sizes else counted(number, "task")
 
 
 def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
