@@ -17,10 +17,14 @@ ASKING = (
     r"|config plan\b.* --diff\b|runs list .*--account\b"
 )
 """Commands that contact a service and need its target options."""
-READING = r"(?:data|images (?!env|build|list|save|load)) ?[a-z]"
+READING = r"(?:data|images (?!env|build|list|save|load)) ?[a-z]|config show$"
 """Commands that read credentials.yaml."""
-OF_FILES = r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+| \d{8}T\S+)?)*"
-"""Commands without a name or a directory, which read the files of the command that is running."""
+OF_FILES = (
+    r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?!list|show|sweep)[a-z]+)"
+    r"(?: --file (?:'[^']*'|\S+)| -\S+(?: [A-Z]+| \d{8}T\S+)?)*|pool [a-z]+ \. .*"
+)
+"""Commands without a name or a directory, or with `.` for the pool, which read the files of the command that is
+running."""
 WORDS_LAST = r"(?P<verb>pool ssh|jobs exec)\b"
 """Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
@@ -61,7 +65,7 @@ def pasted(
             words = _with(words, values) if of_files else words
             words = _with(words, target or directory)
             words = _with(words, directory) if of_files and not of_script else words
-        elif words.startswith(("data", "images")) and re.match(READING, words):
+        elif re.match(READING, words):
             words = _with(words, directory)
         return f"{name} {words}"
 

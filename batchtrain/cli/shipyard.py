@@ -18,6 +18,9 @@ class Answer(NamedTuple):
 
     command: str
     remark: str = ""
+    """`JOB`, `TASK` and `NODE` in it stand for what was typed; an argument ` JOB` that was not typed is left out."""
+    arguments: tuple[str, ...] = ()
+    """What stands in place of the arguments of the command that were not typed."""
 
 
 def _all(group: str, names: str, answer: Answer) -> Mapping[str, Answer]:
@@ -43,7 +46,9 @@ _DISK = Answer(
     "", "batchtrain creates no disks for file servers; use `az disk`. For the disks of nodes, write `data_disks`."
 )
 _MONITOR = Answer("", "Use `batchtrain dashboard` for pools and jobs, and Azure Monitor for alerts.")
-_FEDERATION = Answer("", "batchtrain has no federations. `batchtrain jobs migrate` moves a job to another pool.")
+_FEDERATION = Answer(
+    "", "batchtrain has no federations. `batchtrain jobs migrate JOB POOL` moves a job to another pool."
+)
 _STORAGE = Answer(
     "", "batchtrain makes no tables and queues to delete. `batchtrain data rm LINK/CONTAINER` deletes blobs."
 )
@@ -58,11 +63,13 @@ ANSWERS: Mapping[str, Answer] = {
     "account list": Answer("", "Use `az batch account list`."),
     "account quota": Answer("doctor", "It compares the quota of the account with what a recipe needs."),
     **_all("cert", "add, create, del, list", _CERTIFICATE),
-    "data files list": Answer("jobs files", "For one task. `batchtrain pool files` lists those of a node."),
-    "data files node": Answer("pool get"),
+    "data files list": Answer(
+        "jobs files", "For one task. `batchtrain pool files . NODE` lists those of a node.", ("JOB", "TASK")
+    ),
+    "data files node": Answer("pool get", "", (OF_FILE, "NODE", "FILE")),
     "data files stream": Answer("jobs logs --follow", "`--file` names another file than stdout.txt."),
     "data files task": Answer(
-        "jobs get", "`batchtrain jobs fetch` also fetches logs and results into the run directory."
+        "jobs get", "`batchtrain jobs fetch JOB` also fetches logs and results into the run directory.", ("JOB",)
     ),
     "data ingress": Answer("data ingress", "To storage. Azure no longer copies files to the disks of nodes."),
     "diag logs upload": Answer("pool diagnose", "To upload Batch's logs, use `az batch node service-logs upload`."),
@@ -77,10 +84,10 @@ ANSWERS: Mapping[str, Answer] = {
     ),
     "jobs cmi": Answer("", "There is nothing to clean up: the containers of a multi-instance task end with it."),
     "jobs migrate": Answer("jobs migrate", "`--requeue`, `--terminate` and `--wait` are `--running`."),
-    "jobs tasks count": Answer("jobs stats"),
-    "jobs tasks del": Answer("jobs task del"),
-    "jobs tasks list": Answer("jobs tasks", "`--poll-until-tasks-complete` is `batchtrain jobs wait`."),
-    "jobs tasks term": Answer("jobs task term"),
+    "jobs tasks count": Answer("jobs stats", "", ("JOB",)),
+    "jobs tasks del": Answer("jobs task del", "", ("JOB", "TASK")),
+    "jobs tasks list": Answer("jobs tasks", "`--poll-until-tasks-complete` is `batchtrain jobs wait JOB`."),
+    "jobs tasks term": Answer("jobs task term", "", ("JOB", "TASK")),
     **{name: Answer(name) for name in _SAME},
     **_all("keyvault", "add, del, list", _KEY_VAULT),
     "misc mirror-images": Answer("images mirror"),
@@ -101,7 +108,7 @@ ANSWERS: Mapping[str, Answer] = {
     "pool nodes grls": _LOGIN,
     "pool nodes prune": _ENGINE,
     "pool nodes ps": Answer("jobs tasks", "Batch runs one container for each task."),
-    "pool nodes reboot": Answer("pool reboot"),
+    "pool nodes reboot": Answer("pool reboot", "", (OF_FILE, "NODE")),
     "pool nodes zap": Answer("jobs term", "It ends the tasks and with them their containers."),
     "pool rdp": Answer("pool login", "It creates the login of `rdp` in pool.yaml on every node."),
     "pool ssh": Answer("pool ssh", "`batchtrain pool login` creates the login and prints one `ssh` per node."),
@@ -239,8 +246,11 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
 """Options that do not exist here."""
 _FILESPEC = {
     **dict.fromkeys(("jobs logs", "jobs get"), ("--jobid", "--taskid", "--file")), "pool get": ("--nodeid", "--file"),
+    "jobs files": ("--jobid", "--taskid"),
 }  # fmt: skip
 """What the parts of `--filespec` are, by command."""
+_STANDS_FOR = {"--jobid": "JOB", "--taskid": "TASK", "--nodeid": "NODE", "--cardinal": "NODE"}
+"""What stands for the value of an option in a remark."""
 _FIRST_RUNNING = "@FIRSTRUNNING"
 """In place of a task; without a task, commands choose one themselves."""
 
@@ -250,11 +260,16 @@ class OtherOption(ValueError):
 
 
 def renamed(
-    command: str, words: Sequence[str], *, interspersed: bool = True, valued: Container[str] = ()
+    command: str,
+    words: Sequence[str],
+    *,
+    interspersed: bool = True,
+    valued: Container[str] = (),
+    missing: Sequence[str] = (),
 ) -> list[str] | None:
     """The words of a command with the options of this project in place of those of Batch Shipyard; None if there are
-    none. interspersed: options may follow arguments. valued: the options of the command with a value. Raises
-    OtherOption."""
+    none. interspersed: options may follow arguments. valued: the options of the command with a value. missing: what
+    stands in place of arguments that are not there. Raises OtherOption."""
     rest, options, arguments, at = list[str](), list[str](), list[tuple[int, str]](), None
     queue, has_arguments = list(_spread(command, words)), False
     while queue:
@@ -275,7 +290,8 @@ def renamed(
         if not option.is_flag and (not value or value.startswith("-")):
             raise OtherOption(f"Batch Shipyard's `{name}` needs a value. {option.remark}".rstrip())
         if option.words is None or (option.values is not None and value not in option.values):
-            remark = option.remark.replace(_VALUE, shlex.quote(value)) if option.values is not None else option.remark
+            remark = _filled(option.remark, command, words)
+            remark = remark.replace(_VALUE, shlex.quote(value)) if option.values is not None else remark
             raise OtherOption(f"Batch Shipyard's `{f'{name} {value}'.rstrip()}` does not exist here. {remark}")
         at = len(rest)
         replacement = [text.format(value) for text in option.words]
@@ -289,6 +305,7 @@ def renamed(
         raise OtherOption(_answered(verb, words[1:]))
     if command in _NODES_OF_POOL and not has_arguments and 1 not in dict(arguments):
         arguments.append((1, OF_FILE))
+    arguments += [(ordinal, text) for ordinal, text in enumerate(missing, 1) if ordinal not in dict(arguments)]
     return [*options, *rest[:at], *(text for _, text in sorted(arguments)), *rest[at:]]
 
 
@@ -327,15 +344,25 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
 
 def _answered(name: str, words: Sequence[str]) -> str:
     """The sentences about a command of Batch Shipyard. words: what was typed behind it."""
-    command, remark = ANSWERS[BEFORE_3.get(name, name)]
+    command, remark, arguments = ANSWERS[BEFORE_3.get(name, name)]
     if command:
-        path = itertools.takewhile(lambda word: not word.startswith("-"), command.split())
-        line = shlex.join((*command.split(), *_typed(" ".join(path), words)))
+        path = " ".join(itertools.takewhile(lambda word: not word.startswith("-"), command.split()))
+        line = shlex.join((*command.split(), *_typed(path, words, arguments)))
+        remark = _filled(remark, path, words).replace(" JOB", "")
         return f"Batch Shipyard's `{name}` is `batchtrain {line}` here. {remark}".rstrip()
     return f"Batch Shipyard's `{name}` does not exist here. {remark}".rstrip()
 
 
-def _typed(command: str, words: Sequence[str]) -> Sequence[str]:
+def _filled(remark: str, command: str, words: Sequence[str]) -> str:
+    """The remark with the ids that were typed in place of `JOB`, `TASK` and `NODE`."""
+    spread = [part for word in _spread(command, words) for part in word.split("=", 1)]
+    for option, value in itertools.pairwise(spread):
+        if option in _STANDS_FOR:
+            remark = remark.replace(_STANDS_FOR[option], shlex.quote(value))
+    return remark
+
+
+def _typed(command: str, words: Sequence[str], missing: Sequence[str]) -> Sequence[str]:
     """The options and arguments of a command here for those of Batch Shipyard that were typed; without the others."""
     options, spread = list[str](), tuple(_spread(command, words))
     for word, following in itertools.pairwise((*spread, "")):
@@ -345,6 +372,7 @@ def _typed(command: str, words: Sequence[str]) -> Sequence[str]:
             is_whole = equals or (option is not None and option.is_flag)
             options += (word,) if is_whole else (word, following)
     try:
-        return renamed(command, options, valued=("--file",)) or ()
+        again = renamed(command, options, valued=("--file",), missing=missing)
     except OtherOption:
-        return ()
+        return missing
+    return (*options, *missing) if again is None else again

@@ -15,7 +15,9 @@ import pytest
 
 from batchtrain.cli import job_tasks
 from batchtrain.cli.app import root
-from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, OtherOption, renamed
+from batchtrain.cli.messages import pasted
+from batchtrain.cli.options import Settings
+from batchtrain.cli.shipyard import ANSWERS, BEFORE_3, OPTIONS, PAGE, OtherOption, answer, renamed
 from batchtrain.errors import NotFound
 from tests.environments import ROOT
 from tests.unit.cli.conftest import Run
@@ -62,7 +64,7 @@ def test_a_command_of_batch_shipyard_exists_or_is_answered() -> None:
 
 def test_a_command_of_batch_shipyard_1_or_2_has_the_answer_of_its_name_in_version_3() -> None:
     for name, later in BEFORE_3.items():
-        command = ANSWERS[later].command
+        command = " ".join((ANSWERS[later].command, *ANSWERS[later].arguments))
         sentence = f"is `batchtrain {command}` here." if command else "does not exist here."
         assert f"Batch Shipyard's `{name}` {sentence}" in refusal([*name.split(), "--configdir", "x"])
 
@@ -124,13 +126,18 @@ def test_an_option_without_its_value_means_no_pool_of_a_file(words: tuple[str, .
         (("pool", "add", "--recreate"), "`batchtrain pool del`, and then `batchtrain pool add`"),
         (("pool", "add", "--show-config"), "`batchtrain config show` prints it"),
         (("jobs", "del", "j", "--wait"), "`batchtrain jobs wait JOB`"),
-        (("jobs", "list", "--jobid", "j"), "`batchtrain jobs show JOB`"),
+        (("jobs", "list", "--jobid", "j"), "`batchtrain jobs show j`"),
         (("jobs", "term", "--all-jobs"), "`batchtrain jobs list` shows the jobs"),
         (("jobs", "tasks", "list", "--jobid", "j"), "`jobs tasks list` is `batchtrain jobs tasks j` here"),
         (("jobs", "tasks", "term", "--jobid", "j", "--taskid", "t"), "is `batchtrain jobs task term j t` here"),
         (("pool", "list", "--aad-user", "me"), "Write `aad` into credentials.yaml"),
         (("jobs", "tasks", "list", "--jobid", "j", "--local"), "`batchtrain jobs tasks j --local` here"),
         (("pool", "ssh", "0", "--local", "--configdir", "d", "ls"), "`batchtrain pool ssh --local --configdir d 0 ls`"),
+        (("jobs", "add", "--tail", "a.log", "--configdir", "d"), "jobs logs --file a.log --follow --configdir d`"),
+        (("jobs", "list", "--show-config", "--configdir", "d"), "`batchtrain config show --configdir d`"),
+        (("data", "files", "task", "--filespec", "j,t,f"), "`batchtrain jobs fetch j` also"),
+        (("data", "files", "list", "--jobid", "j"), "`batchtrain jobs files j TASK`"),
+        (("pool", "nodes", "reboot"), "`batchtrain pool reboot . NODE`"),
     ],
 )
 def test_another_option_of_batch_shipyard_is_answered_with_the_command(
@@ -181,6 +188,22 @@ def test_the_command_in_an_answer_takes_what_was_typed(name: str) -> None:
     path = next(path for path in (" ".join(words[:count]) for count in (3, 2, 1)) if path in COMMANDS)
     assert "j" in words or "--jobid" not in typed or not path.startswith("jobs "), message
     COMMANDS[path].make_context(path, words[len(path.split()) :])
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if name not in COMMANDS])
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_each_command_in_an_answer_names_the_files_or_what_it_is_about(name: str, is_typed: bool) -> None:
+    typed = next((TYPED[start] for start in sorted(TYPED, key=len, reverse=True) if name.startswith(start)), "")
+    message = answer(name.split()[:1], [*name.split()[1:], *(typed.split() if is_typed else ())])
+    shown = pasted(message or "", Settings(local=True, configdir="d"))
+    for command in re.findall(r"`batchtrain ((?:jobs|pool|data|images|config) [^`]+)`", shown):
+        words = shlex.split(command)
+        path = next(path for path in (" ".join(words[:count]) for count in (3, 2)) if path in COMMANDS)
+        if path not in ("jobs list", "pool list", "pool autoscale evaluate"):  # these read no files
+            context = COMMANDS[path].make_context(path, words[len(path.split()) :])
+            arguments = [item.name for item in COMMANDS[path].params if isinstance(item, click.Argument)]
+            names = [context.params[item] for item in arguments if item]
+            assert (any(names) and "." not in names) or "--configdir d" in command, command
 
 
 def test_each_option_of_batch_shipyard_is_replaced_by_one_that_exists() -> None:
