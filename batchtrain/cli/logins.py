@@ -26,7 +26,7 @@ def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     NODE is an id, a short id or a number (n0 or 0), as `pool show` and the live block have them. A COMMAND of one word
     is a line for the shell. Options of batchtrain come before NODE. The exit code is that of COMMAND; 255: ssh failed.
     """
-    line = _line("pool ssh", node, words)
+    line = _line(("pool", "ssh", *(("--pool-id", pool_id) if pool_id else ())), node, words)
     client, pool, recipe = _pool(pool_id)
     _end(client.pools.ssh(pool, node, line, recipe=recipe))
 
@@ -50,7 +50,7 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     It runs on the node of the task's primary, with the login of the pool (`ssh` in pool.yaml). A COMMAND of one word is
     a line for the shell. Options of batchtrain come before JOB_ID. The exit code is that of COMMAND; 255: ssh failed.
     """
-    line = _line("jobs exec", job_id, words)
+    line = _line(("jobs", "exec", *(("--task", task_id) if task_id else ())), job_id, words)
     if not line:
         raise UsageError(f"give a command after the job {job_id}, such as `ls -l`")
     client, recipe = _client()
@@ -74,14 +74,17 @@ def stacks_(task_id: str | None, job_id: str, task: str | None) -> None:
     write(in_words(rows))
 
 
-def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
-    """The user's command. Raises UsageError for an option in its place: no program begins with a dash."""
+def _line(before: tuple[str, ...], name: str, words: tuple[str, ...]) -> str:
+    """The user's command. Raises UsageError for an option in its place: no program begins with a dash.
+
+    before: the command of batchtrain, with what was given before the name.
+    """
     if words and words[0].startswith("-") and words[0] != "--":
         command, end = click.get_current_context().command, 0
         assert isinstance(command, Command)
         while end < len(words) and words[end].startswith("-") and words[end] != "--":
             end += 1 + (words[end] in command.valued)
-        again = shlex.join(("batchtrain", *verb.split(), *words[:end], name, *words[end:]))
+        again = shlex.join(("batchtrain", *before, *words[:end], name, *words[end:]))
         raise UsageError(f"options of batchtrain come before {name}: `{again}`")
     words = words[1:] if words[:1] == ("--",) else words
     return words[0] if len(words) == 1 else shlex.join(words)

@@ -273,11 +273,9 @@ def renamed(
     rest, options, arguments, at = list[str](), list[str](), list[tuple[int, str]](), None
     queue, has_arguments = list(_spread(command, words)), False
     while queue:
-        word = queue.pop(0)
-        if word == "--" or not (interspersed or word.startswith("-")):
-            at = at if interspersed or at is None else len(rest)
-            rest += [word, *queue]
+        if queue[0] == "--" or not (interspersed or queue[0].startswith("-")):
             break
+        word = queue.pop(0)
         name, equals, value = word.partition("=")
         option = _option(command, name)
         if option is None:
@@ -301,6 +299,8 @@ def renamed(
             options += replacement
     if at is None:
         return None
+    at = at if interspersed else len(rest)
+    rest += queue
     if (verb := f"{command} {words[0]}") in ANSWERS:  # `jobs tasks list`, where `jobs tasks` is a command here
         raise OtherOption(_answered(verb, words[1:]))
     if command in _NODES_OF_POOL and not has_arguments and 1 not in dict(arguments):
