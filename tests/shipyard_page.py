@@ -30,7 +30,7 @@ batchtrain run DIR --local                # the same on this machine
 | `SHIPYARD_CONFIGDIR`, `SHIPYARD_POOL_CONF`, … | [`BATCHTRAIN_CONFIGDIR`, …](../reference/command-line.md) |
 | `--poolid ID`, `--jobid ID`, `--taskid ID`, `--nodeid ID`, `--cardinal N` | accepted; here `pool ssh N` |
 | a command for a node, without `--poolid` | the pool of pool.yaml; here `.`, as in `pool reboot . NODE` |
-| `--tail stdout.txt`, `--raw`, `--wait` of pools | accepted; here `--follow`, `-o json`, and the default |
+| `--tail stdout.txt`, `--raw`; `--wait` of pools, `jobs del` | accepted; here `--follow`, `-o json`, and the default |
 | `jobs add --tail FILE` of another file | `jobs add`, then `jobs logs --file FILE --follow` |
 | `--filespec JOB,TASK,FILE`, `--filespec NODE,FILE` | accepted; here arguments |
 | `--show-config`, `pool add --recreate` | the message has the command for it |

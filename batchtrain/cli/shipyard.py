@@ -234,7 +234,8 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "--wait": (
         Option(("pool del", "pool resize"), (), "It waits unless there is --no-wait.", is_flag=True),
         Option(_MOVING, ("--running", "wait"), "`--running wait` waits for the tasks.", is_flag=True),
-        Option(("jobs del", "jobs term"), None, "`batchtrain jobs wait JOB` waits for the tasks.", is_flag=True),
+        Option(("jobs del",), (), "It waits until the job is deleted.", is_flag=True),
+        Option(("jobs term",), None, "`batchtrain jobs wait JOB` waits for the tasks.", is_flag=True),
     ),
     "--recreate": (
         Option(("pool add",), None, "`batchtrain pool del`, and then `batchtrain pool add`, creates it again.",

@@ -104,6 +104,7 @@ def test_a_command_that_deletes_is_the_answer_to_a_plain_typo_only(words: list[s
         ("pool get", "--filespec tvm-1,wd/a,b", ". tvm-1 wd/a,b"),
         ("jobs get", "--filespec j,@FIRSTRUNNING,*.txt", "j *.txt"),
         ("pool del", "--poolid p --wait", "p"),
+        ("jobs del", "--jobid j -y --wait", "-y j"),
         ("pool list", "--raw", "--output json"),
     ],
 )
@@ -126,7 +127,7 @@ def test_an_option_without_its_value_means_no_pool_of_a_file(words: tuple[str, .
         (("jobs", "add", "--tail", "wd/train.log"), "then `batchtrain jobs logs --file wd/train.log --follow` follows"),
         (("pool", "add", "--recreate"), "`batchtrain pool del`, and then `batchtrain pool add`"),
         (("pool", "add", "--show-config"), "`batchtrain config show` prints it"),
-        (("jobs", "del", "j", "--wait"), "`batchtrain jobs wait JOB`"),
+        (("jobs", "term", "j", "--wait"), "`batchtrain jobs wait JOB`"),
         (("jobs", "list", "--jobid", "j"), "`batchtrain jobs show j`"),
         (("jobs", "term", "--all-jobs"), "`batchtrain jobs list` shows the jobs"),
         (("jobs", "tasks", "list", "--jobid", "j"), "`jobs tasks list` is `batchtrain jobs tasks j` here"),
