@@ -71,12 +71,12 @@ class Client:
         recipe: Recipe,
         *,
         tell: Tell = ...,
-        timeout: float | None = ...,
+        timeout: float | str | None = ...,
         reuse: bool = ...,
         check: bool = ...,
         runs_dir: str | Path | None = ...,
         max_price: float | None = ...,
-        max_duration: float | None = ...,
+        max_duration: float | str | None = ...,
         fresh: bool = ...,
         resume: str | Run | None = ...,
     ) -> Result: ...
@@ -87,7 +87,7 @@ class Client:
         tell: Tell = ...,
         runs_dir: str | Path | None = ...,
         max_price: float | None = ...,
-        max_duration: float | None = ...,
+        max_duration: float | str | None = ...,
         controller: bool = ...,
     ) -> tuple[Detached, ...]: ...
     async def attach(
@@ -95,7 +95,7 @@ class Client:
         run: NamedRun = ...,
         *,
         tell: Tell = ...,
-        timeout: float = ...,
+        timeout: float | str = ...,
         check: bool = ...,
         runs_dir: str | Path | None = ...,
         link: str | None = ...,

@@ -131,14 +131,13 @@ def command(
     longest = seconds("timeout", timeout)
     variables = environment if isinstance(environment, Mapping) else {}
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
-    folder = str(_one_of("source", source, "code", code) or "") or None
     count = 1 if (number := _one_of("instances", instances, "instance_count", instance_count)) is None else number
     input_texts = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
         id="task",
         command=_filled(command, input_texts),
         docker_image=_image(picture) if picture else None,
-        source=folder,
+        source=str(_one_of("source", source, "code", code) or "") or None,
         task_factory=factory_of(sweep) if sweep is not None else None,
         multi_instance=_gang(count, distribution),
         environment_variables={
