@@ -12,10 +12,9 @@ from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.target_account import where
-from batchtrain.config.override import setting_texts
+from batchtrain.config.override import seconds, setting_texts
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
-from batchtrain.config.times import seconds
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.user_settings import is_for_emulator, is_storage_real
 from batchtrain.errors import PlanError

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from batchtrain.catalog.prices import Hour, Price, money
-from batchtrain.config.times import seconds
+from batchtrain.config.override import seconds
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
 from batchtrain.plan.cost import hour_of, unpriced

@@ -13,7 +13,7 @@ import msgspec
 
 from batchtrain.config import catalog_file, saving, schema, user_settings, yaml_text
 from batchtrain.config.load import examine
-from batchtrain.config.times import seconds
+from batchtrain.config.override import seconds
 from batchtrain.config.types import (
     Job,
     MultiInstance,

@@ -1,4 +1,4 @@
-"""Values given on the command line, by path: `--set a.b[0].c=value`; paths and data only, no files."""
+"""Values given on the command line, by path: `--set a.b[0].c=value`, and to the Python API; no files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from batchtrain.config import schema
+from batchtrain.config.times import duration
 from batchtrain.errors import UsageError
 
 Path = tuple[str | int, ...]
@@ -22,6 +23,14 @@ def setting_texts(settings: Mapping[str, object] | None) -> dict[str, str]:
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for name, value in (settings or {}).items()
     }
+
+
+def seconds(name: str, value: float | str | None) -> float | None:
+    """The seconds of an argument: a number, 0 or more, or a text such as `1h30m`. Raises UsageError."""
+    length = duration(value) if isinstance(value, str) else value
+    if value is None or (isinstance(length, (int, float)) and 0 <= length < float("inf")):
+        return length
+    raise UsageError(f"`{name}` is {value!r}; give a number of seconds, 0 or more, or a time such as 90s, 30m or 1h30m")
 
 
 def joined(head: str, words: Sequence[str | int], data: Any) -> Path:

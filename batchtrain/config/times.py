@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from batchtrain.config.patterns import late
-from batchtrain.errors import UsageError
 
 _MOMENT = late(
     r"(?i)([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -22,14 +21,6 @@ def duration(text: str) -> float | None:
         return sum(float(part) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True) if part)
     except ValueError:  # two decimal points
         return None
-
-
-def seconds(name: str, value: float | str | None) -> float | None:
-    """The seconds of an argument: a number, 0 or more, or a text such as `1h30m`. Raises UsageError."""
-    length = duration(value) if isinstance(value, str) else value
-    if value is None or (isinstance(length, (int, float)) and 0 <= length < float("inf")):
-        return length
-    raise UsageError(f"`{name}` is {value!r}; give a number of seconds, 0 or more, or a time such as 90s, 30m or 1h30m")
 
 
 def moment(text: str) -> datetime | None:
