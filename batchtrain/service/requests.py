@@ -40,6 +40,8 @@ def quoted(name: str) -> str:
     """An id or a path as one segment of a URL. Raises UsageError if it cannot be one."""
     if not name:
         raise UsageError("an empty id names nothing")
+    if name in (".", ".."):  # a part of a path, and so of a URL
+        raise UsageError(f"`{name}` is not an id")
     return quote(name, safe="")
 
 

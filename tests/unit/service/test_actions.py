@@ -402,9 +402,17 @@ def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
     assert service.asked[-1].startswith("GET ")
 
 
-@pytest.mark.parametrize("name", ["", None])
-def test_an_empty_id_names_nothing(name: Any) -> None:
-    with pytest.raises(UsageError, match="an empty id names nothing"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "an empty id names nothing"),
+        (None, "an empty id names nothing"),
+        (".", "`.` is not"),
+        ("..", "`..` is not"),
+    ],
+)
+def test_nothing_is_asked_about_what_is_no_id(name: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         requests.quoted(name)
 
 
