@@ -122,10 +122,10 @@ def test_a_page_has_no_barrier(reader: Any, running: Dashboard, name: str) -> No
     from axe_playwright_python.sync_playwright import Axe
 
     reader.set_viewport_size({"width": 1280, "height": 900})
-    reader.goto(f"{running.url}{PAGES[name]}")
-    reader.wait_for_selector("main[data-ready]")
     for scheme, rules in RULES.items():
-        reader.emulate_media(color_scheme=scheme)
+        reader.emulate_media(color_scheme=scheme)  # before the page is loaded, so that no colour is between two
+        reader.goto(f"{running.url}{PAGES[name]}")
+        reader.wait_for_selector("main[data-ready]")
         results = Axe().run(reader, options={"resultTypes": ["violations"], **rules})
         assert results.violations_count == 0, f"{scheme}: {results.generate_report()}"
     reader.set_viewport_size({"width": 320, "height": 700})
