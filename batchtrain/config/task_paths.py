@@ -21,6 +21,8 @@ SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 JOB_INPUT = "$AZ_BATCH_JOB_PREP_WORKING_DIR"
 """Where the `input_data` of a job is on every node, each blob with its whole name in the container; as above."""
 
+WILD = re.compile(r"[*?\[]")
+"""A character that makes a path a pattern."""
 _WORKING_DIRECTORY = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR|\{AZ_BATCH_TASK_WORKING_DIR\})(?:/|$)")
 
 

@@ -5,7 +5,6 @@ Pools and tasks share it. A plan holds no secret: a link to storage is a placeho
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from batchtrain.config import task_paths
@@ -13,8 +12,6 @@ from batchtrain.config.link_life import days_of
 from batchtrain.config.types import ApplicationPackage, Recipe, ResourceFile, StorageCredentials, StorageInput
 from batchtrain.launchers.preparation import Moved, Selected
 from batchtrain.plan import wire
-
-_WILD = re.compile(r"[*?\[]")
 
 
 class Fetched(NamedTuple):
@@ -119,7 +116,7 @@ def _input(recipe: Recipe, item: StorageInput, staging: str) -> Fetched:
 def _prefixes(path: str, include: tuple[str, ...]) -> tuple[str, ...]:
     """What the blobs' names begin with, one for each pattern; no prefix that another one covers."""
     base = f"{path}/" if path and include else path
-    prefixes = sorted({base + _WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
+    prefixes = sorted({base + task_paths.WILD.split(pattern, maxsplit=1)[0] for pattern in include or ("",)})
     return tuple(
         prefix for prefix in prefixes if not any(prefix != other and prefix.startswith(other) for other in prefixes)
     )

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from batchtrain.config.task_paths import LINKED, NODES
+from batchtrain.config.task_paths import LINKED, NODES, WILD
 from batchtrain.config.task_results import for_job, names_all, only_named, settings_of
 from batchtrain.config.types import Recipe, Results, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
-_WILD = re.compile(r"[*?\[]")
 _TASK = re.compile(r"^\$(?:AZ_BATCH_TASK_DIR\b|\{AZ_BATCH_TASK_DIR\})/?")
 _WORKING = re.compile(r"^\$(?:AZ_BATCH_TASK_WORKING_DIR\b|\{AZ_BATCH_TASK_WORKING_DIR\})/?")
 _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
@@ -89,7 +88,7 @@ def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, 
 def _of_results(task: Task, tasks: int) -> Iterator[str]:
     """The patterns of a task's results as the service takes them: a name may be a file, or everything below it."""
     for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in _included(task, tasks)):
-        if _WILD.search(pattern):
+        if WILD.search(pattern):
             yield from _with_hidden(f"{pattern}/*" if pattern.endswith("**") else pattern)
         else:
             yield from (pattern, *_with_hidden(f"{pattern}/**/*"))
@@ -113,7 +112,7 @@ def _with_hidden(pattern: str) -> Iterator[str]:
 def _fixed(pattern: str) -> list[str]:
     """The blob of a pattern that is one file; the fixed directories of one with wildcards, which the service drops."""
     parts = posixpath.normpath(pattern).split("/")
-    first_wild = next((number for number, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    first_wild = next((number for number, part in enumerate(parts) if WILD.search(part)), len(parts))
     return parts[:first_wild]
 
 
@@ -139,7 +138,7 @@ def patterns(output: StorageOutput) -> tuple[str, ...]:
     base = relative(output.local_path)
     if output.include:
         return tuple(posixpath.join(base, pattern) if base else pattern for pattern in output.include)
-    if _WILD.search(base) or _FILE.search(base):
+    if WILD.search(base) or _FILE.search(base):
         return (base,)
     return (posixpath.join(base, "**/*") if base else "**/*",)
 
@@ -161,6 +160,6 @@ def _target(path: str, pattern: str, output: StorageOutput, name: str) -> str | 
     """Below the path; a pattern that is one file gets its whole name, as the service wants it.
 
     name: the `include` of the pattern, whose directories stay, so that files of the same name do."""
-    if name and not _WILD.search(output.local_path or ""):
+    if name and not WILD.search(output.local_path or ""):
         return posixpath.join(path, *(part for part in _fixed(name) if part != "..")) or None
-    return (path or None) if _WILD.search(pattern) else posixpath.join(path, posixpath.basename(pattern))
+    return (path or None) if WILD.search(pattern) else posixpath.join(path, posixpath.basename(pattern))
