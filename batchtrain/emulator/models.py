@@ -37,6 +37,10 @@ class Field(NamedTuple):
     """Its name in the current version; empty if it is the same."""
     effect: str
 
+    def has(self, revision: int) -> bool:
+        """Whether a service version has the property."""
+        return self.since <= revision <= self.until
+
 
 def decode(body: bytes) -> Document:
     """A body as a JSON object; `{}` if it is empty. Raises Fault 400."""
@@ -183,9 +187,7 @@ def from_resource_manager(kind: str, value: Any) -> Any:
 def differs(model: str, revision: int) -> bool:
     """Whether a service version shows other properties than a document in canonical form may have, at any depth."""
     return any(
-        not field.since <= revision <= field.until
-        or bool(field.into)
-        or (field.kind in fields() and differs(field.kind, revision))
+        not field.has(revision) or bool(field.into) or (field.kind in fields() and differs(field.kind, revision))
         for field in fields()[model]
         if field.kind != "retired"  # no document has it
     )
@@ -457,7 +459,7 @@ def shapes(revision: int) -> Mapping[str, Shape]:
     scalars = {**_SCALARS, **{name: _enum(values_of(name, revision)) for name in enums()}}
     models = {}
     for name, every in fields().items():
-        current = [field for field in every if field.since <= revision <= field.until]
+        current = [field for field in every if field.has(revision)]
         readers = {}
         for field in current:
             reader = scalars.get(field.kind) or functools.partial(read, field.kind, revision=revision)
@@ -483,7 +485,7 @@ def _canonical(model: str, revision: int) -> type[msgspec.Struct]:
             kind = Literal[values_of(field.kind, revision)]
         elif field.kind in fields():
             kind = _canonical(field.kind, revision)
-        if kind and field.since <= revision <= field.until and not field.into and field.effect != "refused":
+        if kind and field.has(revision) and not field.into and field.effect != "refused":
             kind = list[kind] if field.many else kind
             types.append((field.name, kind) if field.required else (field.name, kind, msgspec.UNSET))
     return msgspec.defstruct(model, types, forbid_unknown_fields=True, kw_only=True, gc=False)
