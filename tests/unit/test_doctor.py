@@ -182,7 +182,7 @@ VERDICTS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "a clock a minute ahead": ("clock", {"skew": 61}, "warn", ""),
     "a clock a quarter of an hour behind": ("clock", {"skew": -899}, "warn", ""),
     "a clock whose signatures are refused": ("clock", {"skew": 900}, "fail", ""),
-    "a clock that nobody compared": ("clock", {"skew": None}, "not checked", ""),
+    "a clock that was not compared": ("clock", {"skew": None}, "not checked", ""),
     "a pool of the same name": ("pools", {"pools": (pool("train"),)}, "warn", ": batchtrain pool del train$"),
     "a full account": ("pools", {"pools": (pool(),), "region": region(poolQuota=1)}, "fail", ""),
     "a job of the same name": (

@@ -628,7 +628,7 @@ def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step(mon
 
 @pytest.fixture
 def outage() -> tuple[retry.Outage, Time, list[str]]:
-    """An outage that has begun, its clock, and what is told of it."""
+    """An outage that has begun, its clock, and a list for the events about it."""
     time = Time()
     outage = retry.Outage(Clock(time.now, time.sleep))
     outage.begin(0.0)
