@@ -548,8 +548,7 @@ def _outputs_of_factories(subject: Subject) -> Found:
             continue
         names = factories.names(task.task_factory)
         for number, output in enumerate(task.output_data.azure_storage):
-            names_one = not all(map(WILD.search, output.include))
-            is_shared = names_one or (not output.include and output.local_path is None)  # stdout.txt, too
+            is_shared = not all(map(WILD.search, output.include)) if output.include else output.local_path is None
             if is_shared and not any(f"{{{name}" in output.remote_path for name in names):
                 way = f"`{output.remote_path.rstrip('/')}/{{{names[0]}}}`" if names else "the name of a parameter"
                 message = (
