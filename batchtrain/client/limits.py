@@ -31,8 +31,7 @@ UNLIMITED = Limits()
 
 def limits_of(max_price: float | None, max_duration: float | str | None) -> Limits:
     """The limits of a call of the Python API. Raises UsageError for an invalid price or time."""
-    is_price = isinstance(max_price, (int, float)) and 0 <= max_price < math.inf
-    if max_price is not None and not is_price:
+    if max_price is not None and not (isinstance(max_price, (int, float)) and 0 <= max_price < math.inf):
         raise UsageError(f"`max_price` is {max_price!r}; give a number, 0 or more")
     return Limits(max_price, seconds("max_duration", max_duration))
 
